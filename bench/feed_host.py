@@ -36,7 +36,7 @@ from ordercast.types import Event
 GROUP = "bench"
 STAMP = struct.Struct("<q")
 SIZE = 100
-LONGEST = 120.0
+LONGEST = 40.0
 """Seconds, for anything that is waited for."""
 
 
@@ -148,8 +148,13 @@ async def main() -> None:
     loop, host = asyncio.get_running_loop(), FeedHost()
     while line := await loop.run_in_executor(None, sys.stdin.readline):
         ((what, of),) = json.loads(line).items()
-        async with asyncio.timeout(LONGEST):
-            print(json.dumps(await host.answer(what, of)), flush=True)
+        try:
+            async with asyncio.timeout(LONGEST):
+                print(json.dumps(await host.answer(what, of)), flush=True)
+        except TimeoutError:
+            for member in host._members.values():
+                print(member.node.me, len(member.latencies), member.feed.status(), member.feed._reader and member.feed._reader._next, file=sys.stderr)
+            raise
     await host.close()
 
 

@@ -33,6 +33,7 @@ FAN_OUT = 3
 LONE = "lone"
 WANTED_MS = 5.0
 LEAST_SHARE = 1 / 3
+TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Effort(NamedTuple):
@@ -88,6 +89,17 @@ class Hosts:
             self.tell(self.where[name], "read", [name, count])
         return {name: self.hear(self.where[name]) for name in names}
 
+    def cpu(self) -> list[float]:
+        """Seconds that each process has used so far."""
+        return [cpu(process) for process in self.processes]
+
+    def memory(self, name: str) -> tuple[int, int]:
+        """Bytes that are resident in the process of a node, and the most that ever were."""
+        lines = Path(f"/proc/{self.where[name].pid}/status").read_text("ascii").splitlines()
+        words = dict(line.split(":", 1) for line in lines)
+        now, most = (int(words[word].split()[0]) << 10 for word in ("VmRSS", "VmHWM"))
+        return now, most
+
     def close(self) -> None:
         for process in self.processes:
             assert process.stdin is not None
@@ -97,6 +109,11 @@ class Hosts:
                 process.wait(30)
             except subprocess.TimeoutExpired:
                 process.kill()
+
+
+def cpu(process: subprocess.Popen[str]) -> float:
+    fields = Path(f"/proc/{process.pid}/stat").read_text("ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
 
 
 @contextmanager
@@ -169,8 +186,6 @@ class Commits:
             begin = time.perf_counter()
             list(self._threads.map(self.commit, self._logs[:width]))
             found.append(time.perf_counter() - begin)
-            for log in self._logs[width:]:  # their numbers go on too
-                log.append([])
         return found
 
     def close(self) -> None:
