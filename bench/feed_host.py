@@ -153,7 +153,13 @@ async def main() -> None:
                 print(json.dumps(await host.answer(what, of)), flush=True)
         except TimeoutError:
             for member in host._members.values():
-                print(member.node.me, len(member.latencies), member.feed.status(), member.feed._reader and member.feed._reader._next, file=sys.stderr)
+                print(
+                    member.node.me,
+                    len(member.latencies),
+                    member.feed.status(),
+                    member.feed._reader and member.feed._reader._next,
+                    file=sys.stderr,
+                )
             raise
     await host.close()
 

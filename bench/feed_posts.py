@@ -284,7 +284,7 @@ async def _turns(effort: Effort, found: Nats) -> Measured:
                 size, in_flight, batch = case
                 messages = [os.urandom(size) for _ in range(batch)]
                 turns: dict[str, list[Turn]] = {rival: [] for rival, _ in rivals}
-                for number in range(effort.turns + 1):
+                for _ in range(effort.turns + 1):
                     for rival, post in rivals:
                         turns[rival].append(await turn(post, messages, in_flight, effort.seconds))
                     rivals.append(rivals.pop(0))
@@ -312,10 +312,11 @@ def measure(effort: Effort) -> Iterator[Table]:
                 figures = (shares, f"{posts:,.0f}", megabytes, f"{cpu * 1e6:.0f}")
                 rows.append((rival, f"{in_flight}", f"{batch}", *figures))
         note = (
-            f"Messages of {size} bytes, so many a post; {effort.turns} turns of {effort.seconds} s. "
-            "In parentheses the shares of quarters of the run, the least and the greatest. CPU of "
-            f"this process, without that of a server. Wanted of a feed: {LEAST_SHARE:.0%} of the "
-            f"bare log. Load of the machine at the end: {load}. {found.missing}"
+            f"Messages of {size} bytes, so many a post; {effort.turns} turns of {effort.seconds} s "
+            "after one that does not count. In parentheses the shares of quarters of the run, the "
+            "least and the greatest. CPU of this process, without that of a server. "
+            f"Wanted of a feed: {LEAST_SHARE:.0%} of the bare log. Load of the machine at the end: "
+            f"{load}. {found.missing}"
         )
         title = f"Durable posts, {size} bytes a message"
         yield Table(title, columns, rows, note.rstrip(), wrong)

@@ -71,7 +71,9 @@ def recovery(effort: Effort) -> Table:
             tail = grow(opened.folder / PARENT, ORIGINS, ORIGINS + number * each, each)
             before = opened.cpu()
             rates.append(each / level(opened, tail))
-            costs.append([(now - then) / each * 1e6 for then, now in zip(before, opened.cpu(), strict=True)])
+            costs.append(
+                [(now - then) / each * 1e6 for then, now in zip(before, opened.cpu(), strict=True)]
+            )
     rate = median(rates)
     row = (
         f"{each:,}",
