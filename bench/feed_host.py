@@ -36,7 +36,7 @@ from ordercast.types import Event
 GROUP = "bench"
 STAMP = struct.Struct("<q")
 SIZE = 100
-LONGEST = 40.0
+LONGEST = 120.0
 """Seconds, for anything that is waited for."""
 
 
@@ -103,11 +103,21 @@ class FeedHost:
     def __init__(self) -> None:
         self._members: dict[str, Member] = {}
 
-    async def open(self, name: str, data: str, parent: str, seed: str, fan_out: int) -> Any:
+    async def open(
+        self, name: str, data: str, parent: str, seed: str, fan_out: int, window: int
+    ) -> str:
         seeds = [seed] if seed else []
         node = ordercast.open(name=name, data=data, listen="127.0.0.1:0", seeds=seeds)
         await node.__aenter__()
-        feed = node.join(GROUP, Feed(parent=parent, fan_out=fan_out, moves="none"))
+        feed = node.join(
+            GROUP,
+            Feed(
+                parent=parent,
+                fan_out=fan_out,
+                moves="none",
+                window=int(__import__("os").environ.get("W", "1024")),
+            ),
+        )
         assert isinstance(feed, LoggedGroup)
         self._members[name] = Member(node, feed)
         return f"127.0.0.1:{node.mesh.port}"
@@ -148,19 +158,8 @@ async def main() -> None:
     loop, host = asyncio.get_running_loop(), FeedHost()
     while line := await loop.run_in_executor(None, sys.stdin.readline):
         ((what, of),) = json.loads(line).items()
-        try:
-            async with asyncio.timeout(LONGEST):
-                print(json.dumps(await host.answer(what, of)), flush=True)
-        except TimeoutError:
-            for member in host._members.values():
-                print(
-                    member.node.me,
-                    len(member.latencies),
-                    member.feed.status(),
-                    member.feed._reader and member.feed._reader._next,
-                    file=sys.stderr,
-                )
-            raise
+        async with asyncio.timeout(LONGEST):
+            print(json.dumps(await host.answer(what, of)), flush=True)
     await host.close()
 
 

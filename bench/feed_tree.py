@@ -1,10 +1,9 @@
 """A feed over a tree of 31 nodes: how long a post takes to the furthest node, what all sustain.
 
 The root has three children, these have three each, and these two each: three hops. A post is on the
-disk of each node before that node sends it on, so four commits are on its way to a leaf, of which
-the first three cannot be avoided by anybody who keeps what he promises before he passes it on.
-Commits are measured in the same run, on the same disk: alone, and as many at once as the tree makes
-at each depth.
+disk of each node before that node sends it on, so four commits are on its way to a leaf, its own the
+last. Commits are measured in the same run, on the same disk: alone, and as many at once as the tree
+makes at each depth. A chain of four nodes says what three hops take where nothing is beside them.
 """
 
 from __future__ import annotations
@@ -24,20 +23,25 @@ from typing import Any, NamedTuple
 
 from bench.feed_host import GROUP, SIZE
 from bench.table import Table
+from ordercast import Feed
 from ordercast.kernel.log import Appended, Entry
 from ordercast.protocol import families
 from ordercast.store.group_log.log import GroupLog
 from ordercast.wire.codec import Codec
 
 FAN_OUT = 3
+CHAIN = 4
+"""Nodes that are three hops too, with nothing beside them."""
 LONE = "lone"
 WANTED_MS = 5.0
 LEAST_SHARE = 1 / 3
+IN_FLIGHT = 64
+WINDOW = Feed().window
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Effort(NamedTuple):
-    nodes: int = 31
+    nodes: tuple[int, ...] = (31, 4)  # so many in a tree; 4 are a chain
     processes: int = 4
     posts: int = 100  # one after the other, for latencies
     rounds: int = 5  # of posts and of commits, in turns
@@ -63,11 +67,18 @@ class Hosts:
         ]
 
     def open(
-        self, process: int, name: str, parent: str = "", seed: str = "", fan_out: int = 16
+        self,
+        process: int,
+        name: str,
+        parent: str = "",
+        seed: str = "",
+        fan_out: int = 16,
+        window: int = WINDOW,
     ) -> str:
         self.where[name] = self.processes[process % len(self.processes)]
         data = str(self.folder / name)
-        how = {"name": name, "data": data, "parent": parent, "seed": seed, "fan_out": fan_out}
+        how = {"name": name, "data": data, "parent": parent, "seed": seed}
+        how |= {"fan_out": fan_out, "window": window}
         return str(self.ask(name, "open", how))
 
     def tell(self, process: subprocess.Popen[str], what: str, of: Any) -> None:
@@ -129,14 +140,15 @@ def hosts(processes: int) -> Iterator[Hosts]:
 class Tree:
     """Nodes at their places, and one that is alone."""
 
-    def __init__(self, hosts: Hosts, effort: Effort) -> None:
+    def __init__(self, hosts: Hosts, nodes: int) -> None:
         self.hosts = hosts
-        self.names = [f"n{number:02}" for number in range(effort.nodes)]
+        self.names = [f"n{number:02}" for number in range(nodes)]
+        fan_out = 1 if nodes == CHAIN else FAN_OUT
         self.depths: dict[str, int] = {}
         seed = ""
         for number, name in enumerate(self.names):
-            parent = self.names[(number - 1) // FAN_OUT] if number else ""
-            place = hosts.open(number, name, parent, seed, FAN_OUT)
+            parent = self.names[(number - 1) // fan_out] if number else ""
+            place = hosts.open(number, name, parent, seed, fan_out)
             self.depths[name] = len(hosts.ask(name, "placed", name))
             seed = seed or place
         hosts.open(0, LONE)
@@ -204,12 +216,15 @@ def latency(tree: Tree, effort: Effort) -> Table:
     waves: list[list[float]] = []
     by_depth: dict[int, list[float]] = {}
     last: list[float] = []
+    costs: list[float] = []  # seconds of CPU a post and node
     each = max(1, effort.posts // effort.rounds)
     for _ in range(effort.rounds):
         for _ in range(each):
             alone += commits.wave([1])
             waves.append(commits.wave(widths))
+        before = sum(tree.hosts.cpu())
         _, found = tree.post(tree.names[0], each, 1, 0.02)
+        costs.append((sum(tree.hosts.cpu()) - before) / each / len(tree.names))
         times = {name: [one / 1e6 for one in found[name]["latencies"]] for name in tree.names}
         for name, of_node in times.items():
             by_depth.setdefault(tree.depths[name], []).extend(of_node)
@@ -233,8 +248,8 @@ def latency(tree: Tree, effort: Effort) -> Table:
     )
     note = (
         f"{len(tree.names)} nodes in {len(tree.hosts.processes)} processes, one post after the "
-        f"other at the root. A commit took {commit:.1f} ms; {shown}. Of the "
-        f"commits on the way to a node all but its own are taken off. Wanted at the furthest: "
+        f"other at the root. A commit took {commit:.1f} ms; {shown}. "
+        f"CPU of all processes: {median(costs) * 1e6:.0f} µs a post and node. Of the commits on the way to a node all but its own are taken off. Wanted at the furthest: "
         f"{WANTED_MS:.0f} ms beyond {tree.depth} commits."
     )
     return Table("A feed over a tree: from post to read", columns, rows, note, wrong)
@@ -251,23 +266,21 @@ def _row(
 
 def throughput(tree: Tree, effort: Effort) -> Table:
     kinds = {LONE: LONE, "all of them": tree.names[0]}
-    rates: dict[tuple[str, int], list[float]] = {}
+    rates: dict[str, list[float]] = {}
     for number in range(effort.turns + 1):
-        for in_flight in (64,):
-            for kind, name in kinds.items():
-                rate, _ = tree.post(name, effort.count, in_flight)
-                if number:
-                    rates.setdefault((kind, in_flight), []).append(rate)
+        for kind, name in kinds.items():
+            rate, _ = tree.post(name, effort.count, IN_FLIGHT)
+            if number:
+                rates.setdefault(kind, []).append(rate)
     rows, wrong = [], ""
-    for (kind, in_flight), found in rates.items():
-        lone = rates[LONE, in_flight]
-        shares = sorted(one / other for one, other in zip(found, lone, strict=True))
+    for kind, found in rates.items():
+        shares = sorted(one / other for one, other in zip(found, rates[LONE], strict=True))
         share = f"{median(shares):.0%} ({100 * shares[0]:.0f}-{100 * shares[-1]:.0f})"
         if median(shares) < LEAST_SHARE:
             wrong = f"{len(tree.names)} nodes sustain {share} of one"
         title = "one node" if kind == LONE else f"{len(tree.names)} nodes"
         figures = (f"{median(found):,.0f}", "" if kind == LONE else share)
-        rows.append((title, f"{in_flight}", *figures))
+        rows.append((title, f"{IN_FLIGHT}", *figures))
     load = ", ".join(f"{each:.1f}" for each in os.getloadavg())
     note = (
         f"Posts of {SIZE} bytes at the root until every node has read all {effort.count:,}, beside "
@@ -279,7 +292,8 @@ def throughput(tree: Tree, effort: Effort) -> Table:
 
 
 def measure(effort: Effort) -> Iterator[Table]:
-    with hosts(effort.processes) as opened:
-        tree = Tree(opened, effort)
-        yield latency(tree, effort)
-        yield throughput(tree, effort)
+    for nodes in effort.nodes:
+        with hosts(effort.processes) as opened:
+            tree = Tree(opened, nodes)
+            yield latency(tree, effort)
+            yield throughput(tree, effort)
