@@ -1,9 +1,10 @@
 """A feed over a tree of 31 nodes: how long a post takes to the furthest node, what all sustain.
 
-The root has three children, these have three each, and these two each: three hops. A post is on the
-disk of each node before that node sends it on, so four commits are on its way to a leaf, its own the
-last. Commits are measured in the same run, on the same disk: alone, and as many at once as the tree
-makes at each depth. A chain of four nodes says what three hops take where nothing is beside them.
+The root has three children, these have three each, and these two each: three hops. A post is on
+the disk of each node before that node sends it on, so four commits are on its way to a leaf, its
+own the last. Commits are measured in the same run, on the same disk: alone, and as many at once as
+the tree makes at each depth. A chain of four nodes says what three hops take where nothing is
+beside them.
 """
 
 from __future__ import annotations
@@ -246,11 +247,12 @@ def latency(tree: Tree, effort: Effort) -> Table:
     shown = ", ".join(
         f"{width} at once {ms:.1f}" for width, ms in zip(widths, at_once, strict=True)
     )
+    cost = median(costs) * 1e6
     note = (
         f"{len(tree.names)} nodes in {len(tree.hosts.processes)} processes, one post after the "
-        f"other at the root. A commit took {commit:.1f} ms; {shown}. "
-        f"CPU of all processes: {median(costs) * 1e6:.0f} µs a post and node. Of the commits on the way to a node all but its own are taken off. Wanted at the furthest: "
-        f"{WANTED_MS:.0f} ms beyond {tree.depth} commits."
+        f"other at the root. A commit took {commit:.1f} ms; {shown}. CPU of all processes: "
+        f"{cost:.0f} µs a post and node. Of the commits on the way to a node all but its own are "
+        f"taken off. Wanted at the furthest: {WANTED_MS:.0f} ms beyond {tree.depth} commits."
     )
     return Table("A feed over a tree: from post to read", columns, rows, note, wrong)
 
