@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import socket
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -10,8 +13,11 @@ from tests.board.boards import Board, board_at
 from tests.board.visitors import Answer
 from tests.net.nodes import Cluster, live, until
 
+from ordercast.board import events as events_module
+from ordercast.board import server as server_module
 from ordercast.board import site as site_module
 from ordercast.board.access import MOST_MISTAKES
+from ordercast.board.content import LONGEST_TEXT, Content, encoded
 from ordercast.board.site import LARGEST_BODY
 
 TOKEN = "correct-horse-battery"
@@ -152,3 +158,57 @@ async def test_open_pages_and_waiting_posts_are_bounded(cluster: Cluster) -> Non
                 await listener.close()
             patch.setattr(site_module, "MOST_POSTING", 0)
             assert (await visitor.ask("POST", "/post", a_post(), **JSON)).status == 503
+
+
+@live
+async def test_a_connection_that_asks_for_nothing_is_ended(cluster: Cluster) -> None:
+    async with board_at(await cluster.open("n1")) as board:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(server_module, "HEAD_SECONDS", 0.05)
+            for begun in (b"", b"GET / HTTP/1.1\r\nHost: 127.0.0.1:1\r\n"):
+                reader, writer = await asyncio.open_connection("127.0.0.1", board.port)
+                writer.write(begun)
+                with suppress(ConnectionError):
+                    assert await reader.read() == b""
+                writer.close()
+                with suppress(ConnectionError):
+                    await writer.wait_closed()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(site_module, "BODY_SECONDS", 0.05)
+            part = {"Content-Length": "1000", **JSON}
+            assert (await board.visitor().ask("POST", "/post", b"{", **part)).status == 408
+        assert (await board.visitor().post("ann", "hello")).status == 200
+
+
+@live
+async def test_connections_are_bounded(cluster: Cluster) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(server_module, "MOST_CONNECTIONS", 1)
+        async with board_at(await cluster.open("n1")) as board:
+            listener = await board.visitor().listen()
+            await listener.whole()
+            with pytest.raises((ConnectionError, IndexError)):
+                await board.visitor().ask("GET", "/")
+            await listener.close()
+
+
+@live
+async def test_a_browser_that_takes_nothing_is_cut_off(cluster: Cluster) -> None:
+    loop = asyncio.get_running_loop()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(events_module, "SEND_SECONDS", 0.2)
+        async with board_at(await cluster.open("n1")) as board:
+            long = encoded(Content("ann", "\U0001f600" * LONGEST_TEXT))
+            for _ in range(5):  # threads with so many replies that no socket holds the page
+                original = (await board.feed.post(long)).reference
+                replies = (board.feed.post(long, reply_to=original) for _ in range(180))
+                await asyncio.gather(*replies)
+            await until(lambda: len([*board.service.threads]) == 5 * 181)
+            with socket.socket() as browser:
+                browser.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                browser.setblocking(False)
+                await loop.sock_connect(browser, ("127.0.0.1", board.port))
+                head = f"GET /events HTTP/1.1\r\nHost: 127.0.0.1:{board.port}\r\n\r\n"
+                await loop.sock_sendall(browser, head.encode())
+                assert (await loop.sock_recv(browser, 12)).startswith(b"HTTP/1.1 200")
+                await until(lambda: board.site.browsers == 0)

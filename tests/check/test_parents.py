@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ordercast.check.parents import (
-    Move,
+    ParentChange,
     Parents,
     adoptions_in,
     children_in,
@@ -60,7 +60,7 @@ def test_a_name_alone_means_the_incarnation_that_runs_then() -> None:
 def test_a_move_is_from_one_parent_to_another_and_all_else_is_none() -> None:
     """n2 lost its parent before it found n3, and who starts has none to move from."""
     links = parents().links["g"]
-    assert moves_in(links) == [Move(2 * SECOND, N3, N2, N1)]
+    assert moves_in(links) == [ParentChange(2 * SECOND, N3, N2, N1)]
     assert [(link.life, link.parent) for link in adoptions_in(links)] == [(N2, N3)]
 
 

@@ -260,7 +260,9 @@ TAGS = [str(kind.__struct_config__.tag) for f in FAMILIES.values() for kind in f
 @given(st.sampled_from([*TAGS, "other.tag"]), st.lists(json, max_size=6))
 def test_wrong_types_and_wrong_counts_are_the_peers_fault(tag: str, fields: list[Any]) -> None:
     found = read(msgspec.msgpack.encode([tag, *fields]))
-    assert found is None or CODEC.encode(found) == msgspec.msgpack.encode([tag, *fields])
+    if found is not None:  # fields at the end that have defaults may be left out
+        again = msgspec.msgpack.decode(CODEC.encode(found))
+        assert again[: len(fields) + 1] == [tag, *fields]
 
 
 @pytest.mark.parametrize(

@@ -81,6 +81,10 @@ def test_what_changed_is_marked_and_where_it_was_is_dashed() -> None:
     svg = draw_tree(PARENTS, Marks({N3: N1}, frozenset({N10})), "")
     assert svg.count('class="edge changed"') == svg.count('class="edge former"') == 1
     assert svg.count('class="node changed"') == svg.count('class="node along"') == 1
+    (beside,) = re.findall(
+        r'class="edge former" d="([^"]*)"', draw_tree(PARENTS, Marks({N10: N3}), "")
+    )
+    assert beside.startswith(f"M{places(svg)['n3'][0]:g},"), "not through the names in this column"
     leaving = draw_tree(PARENTS, Marks(leaving=N2), "")
     assert leaving.count('class="edge leaving"') == leaving.count('class="node changed"') == 1
 
@@ -145,7 +149,9 @@ def test_a_section_shows_the_first_tree_the_greatest_move_and_the_last_tree() ->
 def test_the_last_tree_marks_what_changed_since_the_move() -> None:
     text = TREE.replace("n1 stop", "n10 parent peer=n1#0 at=9s\nn1 stop", 1)
     (*_, last) = section(text).parts[0].figures
-    assert last.caption.endswith("Marked: 1 node with another parent than before.")
+    assert last.caption.endswith(
+        "Marked: 1 node with another parent than before. Dashed: the former parent."
+    )
     assert last.svg.count('class="node changed"') == 1
 
 

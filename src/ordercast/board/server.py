@@ -6,7 +6,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any
+from typing import Any, cast
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -16,6 +16,8 @@ from ordercast.errors import UsageError
 MOST_CONNECTIONS = 256
 LARGEST_HEAD = 16 << 10
 """Bytes of the head of a request."""
+HEAD_SECONDS = 10.0
+"""From the beginning of a connection until its first request is there."""
 CLOSING_SECONDS = 2
 
 
@@ -25,6 +27,11 @@ class _Protocol(H11Protocol):
         super().connection_made(transport)
         if len(self.connections) > MOST_CONNECTIONS:
             transport.abort()
+        self.loop.call_later(HEAD_SECONDS, self._end_if_silent)
+
+    def _end_if_silent(self) -> None:
+        if cast("object", self.cycle) is None:  # which is so before a request
+            self.transport.abort()
 
 
 class _Server(uvicorn.Server):

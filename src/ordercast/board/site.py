@@ -6,6 +6,7 @@ document as texts. The policy of the page forbids browsers everything else.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from importlib import resources
 from typing import Any
@@ -30,6 +31,7 @@ MOST_BROWSERS = 100
 MOST_POSTING = 32
 """Posts that wait for the disk at once."""
 LARGEST_BODY = 2 * LARGEST_POST
+BODY_SECONDS = 10.0
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'; "
@@ -185,10 +187,14 @@ class Site:
 
 async def _body(request: Request) -> bytes:
     found = bytearray()
-    async for chunk in request.stream():
-        found += chunk
-        if len(found) > LARGEST_BODY:
-            raise HTTPException(413, f"{LARGEST_BODY} bytes at most")
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for chunk in request.stream():
+                found += chunk
+                if len(found) > LARGEST_BODY:
+                    raise HTTPException(413, f"{LARGEST_BODY} bytes at most")
+    except TimeoutError:
+        raise HTTPException(408, f"the request did not come in {BODY_SECONDS:.0f} s") from None
     return bytes(found)
 
 

@@ -41,7 +41,7 @@ class ParentLink(NamedTuple):
         return self.row.at <= at and (self.until is None or at < self.until)
 
 
-class Move(NamedTuple):
+class ParentChange(NamedTuple):
     """A node leaves one parent for another."""
 
     at: int
@@ -119,10 +119,10 @@ def parents_at(links: Iterable[ParentLink], at: int) -> dict[Life, Life | None]:
     return {link.life: link.parent for link in links if link.stands_at(at)}
 
 
-def moves_in(links: Sequence[ParentLink]) -> list[Move]:
+def moves_in(links: Sequence[ParentLink]) -> list[ParentChange]:
     """All moves, in the order of time."""
     return sorted(
-        Move(later.row.at, later.life, link.parent, later.parent)
+        ParentChange(later.row.at, later.life, link.parent, later.parent)
         for link, later in _in_a_row(links)
         if link.parent is not None and later.parent is not None
         if link.parent != later.parent

@@ -79,6 +79,8 @@ def _who(group: dict[str, Any]) -> str:
     who, counters = " ".join(group["members"]), group.get("counters", {})
     if not who and group.get("waits"):
         return str(group["waits"])
+    if "place" in group:
+        return _where(group["place"], group["log"])
     if not who and "known" in counters:
         return f"no view; knows {counters['known']} others"
     if not who and "forming" in counters:
@@ -86,6 +88,16 @@ def _who(group: dict[str, Any]) -> str:
     formation = group.get("formation")
     who = f"{who} ({formation})" if formation else who
     return f"{who}, {counters['suspected']} suspected" if counters.get("suspected") else who
+
+
+def _where(place: dict[str, Any], log: dict[str, Any]) -> str:
+    """Where a node is in a tree, and what its log has."""
+    above = " < ".join(place["path"] or [place["parent"]])
+    where = f"below {above}" if place["parent"] else "no parent"
+    where = "the root" if place["is_root"] else where
+    below = f", above {' '.join(place['children'])}" if place["children"] else ""
+    full = ", disk nearly full" if log["strained"] else ""
+    return f"{where}{below}; log {log['floor']} to {log['tail']}{full}"
 
 
 def shown(status: dict[str, Any]) -> Stack:

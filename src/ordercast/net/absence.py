@@ -38,6 +38,7 @@ class Absence:
         refused_by: Mapping[str, str] = MappingProxyType({}),  # by place, and why
         groups: Callable[[], list[tuple[str, list[str]]]] = list,  # `Directory.groups_of_others`
         founded: bool = True,  # whether somebody founds such a group
+        alone: bool = False,  # or a member has all of it by itself
     ) -> None:
         self._plan = plan
         self._me = me
@@ -47,6 +48,7 @@ class Absence:
         self._refused_by = refused_by
         self._groups = groups
         self._founded = founded
+        self._alone = alone
 
     def has_company(self) -> bool:
         """Whether a connected node has joined the group, or waits for it too."""
@@ -147,6 +149,8 @@ class Absence:
         may = f"This node may found {group} only if its program gives join expect or a founder"
         if not self._founded:
             may = f"This node begins {group} alone only if its program gives join expect=1"
+        if self._alone:
+            may = f"Until then this node goes on alone with what its log of {group} has"
         return f"{where}: {there}. {may}"
 
     def _refusals(self, places: Collection[str]) -> list[str]:

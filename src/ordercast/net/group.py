@@ -80,7 +80,7 @@ class GroupNode(Protocol):
     arrivals: Iterator[int]  # numbers what is delivered in any group of the node
     arrived: Condition  # of something in any group of the node
 
-    def absence(self, plan: Plan, founded: bool) -> Absence:
+    def absence(self, plan: Plan, family: Family) -> Absence:
         """What the node sees of the other members."""
 
     def changed(self, group: str) -> None:
@@ -129,7 +129,7 @@ class Group:
         )
         self.stream.taken, self.stream.failed = self.monitor.taken, self._state_failed
         self.readiness = Readiness(
-            *(self.name, node.me, node.absence(plan, family.founded)),
+            *(self.name, node.me, node.absence(plan, family)),
             *(self._put, partial(node.changed, self.name), lambda: self._handover.is_due),
             partial(node.driver.behind, self.name),
             lambda: self.queue.blocked_since,

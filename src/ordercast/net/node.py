@@ -425,13 +425,15 @@ class Node:
         self._directory.joined(name, own)
         return group
 
-    def absence(self, plan: Plan, founded: bool) -> Absence:
+    def absence(self, plan: Plan, family: Family) -> Absence:
         seeds = (*self.config.seeds, *self.config.peers.values())
         present, refused_by = self._directory.present, self.mesh.incidents.refused_by
         others = self._directory.groups_of_others
         return Absence(
             *(plan, self.me.name, self.mesh.contacts, present),
-            *(seeds, refused_by, others, founded),
+            *(seeds, refused_by, others),
+            founded=family.founded,
+            alone=family.logged,
         )
 
     def changed(self, name: str) -> None:

@@ -124,8 +124,11 @@ class _Layout:
         return f'<path class="edge {kind}" d="{way}"/>'
 
     def bent_edge(self, parent: Life, child: Life, kind: str) -> str:
-        """One that may lead to any place: it comes from above or below."""
+        """One that may lead to any place: from above, below or beside."""
         (x1, y1), (x2, y2) = self.place[parent], self.place[child]
+        if x1 == x2:  # beside what stands between them
+            way = f"M{x1:g},{y1:g} C{x1 - GAP:g},{y1:g} {x1 - GAP:g},{y2:g} {x2:g},{y2:g}"
+            return f'<path class="edge {kind}" d="{way}"/>'
         x1, x2 = x1 + self.box / 2, x2 + self.box / 2
         side = 1 if y1 > y2 or kind == "circle" else -1
         y1, y2 = y1 + side * (ROW - 5) / 2, y2 + side * (ROW - 5) / 2

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ordercast.check.parents import (
     Life,
-    Move,
+    ParentChange,
     ParentLink,
     Parents,
     adoptions_in,
@@ -22,6 +22,7 @@ from ordercast.check.parents import (
 )
 from ordercast.report.page import FiguresPart, Part, Section, WidePart
 from ordercast.report.tree_drawing import (
+    MOST_FORMER,
     Marks,
     Moment,
     TreePicture,
@@ -48,9 +49,9 @@ class TreeStory(NamedTuple):
     """What is shown of one group."""
 
     links: Sequence[ParentLink]
-    moves: Sequence[Move]
+    moves: Sequence[ParentChange]
     first: int | None  # when there was one tree for the first time
-    chosen: Move | None
+    chosen: ParentChange | None
     last: int
     start: int  # of the run
 
@@ -94,7 +95,7 @@ def _first_tree(links: Sequence[ParentLink]) -> int | None:
     return None
 
 
-def _choose(links: Sequence[ParentLink], moves: Sequence[Move]) -> Move | None:
+def _choose(links: Sequence[ParentLink], moves: Sequence[ParentChange]) -> ParentChange | None:
     """The move of the node with most below it; the first one of these."""
     best, most = None, -1
     for move in moves[:MOST_MOVES]:
@@ -151,13 +152,15 @@ def _pictures(story: TreeStory, id: str) -> Iterator[TreePicture]:
         told = f"{story.when(at)}: {_shape(state)}. {note}".strip()
         if marks.changed and move is None:
             told += f" Marked: {_nodes(len(marks.changed))} with another parent than before."
+            if len(marks.changed) <= MOST_FORMER:
+                told += " Dashed: the former parent."
         yield TreePicture(f"{id}-{name}", title, told, draw_tree(state, marks, told, width))
         shown = state
 
 
-def _scenes(story: TreeStory) -> list[tuple[int, str, str, str, Move | None]]:
+def _scenes(story: TreeStory) -> list[tuple[int, str, str, str, ParentChange | None]]:
     """When, and what is said of it."""
-    scenes: list[tuple[int, str, str, str, Move | None]] = []
+    scenes: list[tuple[int, str, str, str, ParentChange | None]] = []
     if story.first is not None:
         scenes.append((story.first, "first", "The first tree", "", None))
     if story.chosen is not None:
@@ -172,7 +175,7 @@ def _scenes(story: TreeStory) -> list[tuple[int, str, str, str, Move | None]]:
     return sorted(scenes, key=lambda scene: scene[0])
 
 
-def _marks(state: State, shown: State | None, move: Move | None, is_after: bool) -> Marks:
+def _marks(state: State, shown: State | None, move: ParentChange | None, is_after: bool) -> Marks:
     if move is not None:
         along = _below(move.life, state)
         if is_after:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import Any, TypeAlias
+from zlib import crc32
 
 from ordercast.errors import DiskError
 from ordercast.kernel.family import Plan
@@ -130,7 +131,7 @@ class Process:
         self.host = host = self._new_host()
         machines = self.build(self.node, self.disk.records())
         host.row("start", cause=cause)
-        seats = [host.seat(machine) for machine in machines]
+        seats = [self._seat(machine) for machine in machines]
         self.joins = dict.fromkeys(host.seats, 1)
         for seat in seats:
             if self.alive:  # a step before may have met a broken disk
@@ -153,7 +154,9 @@ class Process:
         self._answers, self._unread = [], {}
         self._synced_at = self._unsynced = 0
         self.busy_until = 0
-        self.disk.crash()
+        # By the moment alone: it changes no other chance.
+        moment = f"{self.node}/{self.queue.now}".encode()
+        self.disk.crash(0 if cause == "disk" else crc32(moment))
         self.network.forget(self)
         self.links = {}
         self._count()
@@ -255,10 +258,20 @@ class Process:
 
     def enter(self, machine: Machine) -> Seat:
         """One more machine serves its groups: they are joined, later than others or again."""
-        seat = self.host.seat(machine)
+        seat = self._seat(machine)
         self.host.start(seat, self.now())
         for group in machine.groups:
             self._entered(group)
+        return seat
+
+    def _seat(self, machine: Machine) -> Seat:
+        """It hears of what its log has and no incarnation has seen."""
+        seat, disk = self.host.seat(machine), self.disk
+        for group in machine.groups:
+            if entries := disk.unseen.pop(group, None):
+                log = disk.logs[group]
+                stream = self.name, log.identity
+                self.host.retell(group, log.tail - len(entries), entries, stream, 0)
         return seat
 
     def join(self, seat: Seat, plan: Plan) -> None:

@@ -3,9 +3,10 @@
 It stands for the whole folder of a process: its records, the number of its last incarnation, and
 with whom it was last in open groups.
 
-Records go to a cache first and are durable after `sync`. A crash loses the cache. The disk can
-be told to be full, to fail or to be slow; a file that is full or failing raises DiskError at
-the next record, because a member must not go on as if its word were kept.
+Records go to a cache first and are durable after `sync`. A crash loses the cache, or all of it but
+the first records: what was not acknowledged may be there all the same. The disk can be told to be
+full, to fail or to be slow; a file that is full or failing raises DiskError at the next record,
+because a member must not go on as if its word were kept.
 
 Of a slot the newest durable record counts, as in a file, so a long run needs no more room.
 
@@ -19,6 +20,7 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 
 from ordercast.errors import DiskError
+from ordercast.kernel.log import Appended, Entry
 from ordercast.kernel.packet import Packet
 from ordercast.store.memory_log import MemoryLog
 from ordercast.store.slots import Slots
@@ -45,6 +47,8 @@ class SimulatedDisk:
         self.drawn: int | None = None  # the number that was drawn when it was empty
         self.members: dict[str, tuple[str, ...]] = {}  # by open group: the names in it
         self.logs: dict[str, MemoryLog] = {}  # by group
+        # By group with a log: what it has, and the process has not seen take effect.
+        self.unseen: dict[str, list[Entry]] = {}
         self._durable: Slots[Packet] = Slots()
         self._cached: list[Packet] = []
         self._reserve = RESERVE  # records that are left of it
@@ -79,6 +83,7 @@ class SimulatedDisk:
         """Of a group nothing that is durable counts any more."""
         self._durable.drop(group)
         self.logs.pop(group, None)
+        self.unseen.pop(group, None)
 
     def sync(self, up_to: int | None = None) -> None:
         """Makes the oldest cached records durable: all of them, or so many."""
@@ -91,8 +96,13 @@ class SimulatedDisk:
                 self._durable.put(record, record)
         del self._cached[:count]
 
-    def crash(self) -> None:
-        """Power is gone: what was not synced never was."""
+    def crash(self, chance: int = 0) -> None:
+        """Power is gone. Of what was not synced the first records may be there, by this chance."""
+        kept = self._cached[: chance % (len(self._cached) + 1)]
+        for record in kept:
+            if isinstance(record, Appended):
+                self.unseen.setdefault(record.group, []).append(record.entry)
+        self.sync(len(kept))
         self._cached.clear()
 
     def erase(self) -> None:
@@ -103,6 +113,7 @@ class SimulatedDisk:
         self.members.clear()
         self._durable.clear()
         self.logs.clear()
+        self.unseen.clear()
 
     def records(self) -> list[Packet]:
         """What a restarted process finds."""

@@ -14,6 +14,7 @@ from ordercast.scenario.file import load_scenario
 from ordercast.sim.world import Simulation
 from ordercast.trace.schema import Trace
 from ordercast.trace.sinks import MemorySink
+from ordercast.types import COUNTER_BITS
 
 SCENARIOS = Path(__file__).resolve().parents[3] / "scenarios"
 
@@ -35,6 +36,11 @@ class Storm:
         self.broken = [
             verdict for verdict in judge_run(self.trace).verdicts if verdict.answer is Answer.BROKEN
         ]
+        # Own events that only the next incarnation could tell of: the crash came in their commit.
+        self.counters["told later"] = sum(
+            row.kind == "submit" and (row.number or 0) >> COUNTER_BITS < row.incarnation
+            for row in sink.rows
+        )
         self._compare_logs()
 
     def _count(self, machine: Machine) -> None:

@@ -24,7 +24,9 @@ EXPERIMENT = Path(__file__).resolve().parents[3] / "experiments" / "feed-moves.t
 SEEDS = range(1, 6)
 NODES = 15
 MOVES = "above 50 ms"
-FORMED, ONE_SENDER = "as it formed", "slow lines, one sender"
+FORMED, SLOW, ONE_SENDER = "as it formed", "slow lines", "slow lines, one sender"
+BAD_HINT = "bad hint"
+VARIANTS = (FORMED, SLOW, ONE_SENDER, BAD_HINT)
 
 
 @cache
@@ -55,7 +57,7 @@ def over_seeds(variant: str, moves: str, metric: str) -> float:
     return mean(measured(variant, moves, seed)[metric] for seed in SEEDS)
 
 
-@pytest.mark.parametrize("variant", [FORMED, ONE_SENDER])
+@pytest.mark.parametrize("variant", VARIANTS)
 def test_without_moves_the_tree_stays_as_it_is(variant: str) -> None:
     for seed in SEEDS:
         found = measured(variant, "none", seed)
@@ -65,27 +67,31 @@ def test_without_moves_the_tree_stays_as_it_is(variant: str) -> None:
         assert found["tree_last_p50"] == pytest.approx(found["tree_first_p50"], rel=0.2)
 
 
-@pytest.mark.parametrize(
-    ("variant", "metric", "most"),
-    [
-        (FORMED, "tree_last_p50", 0.95),
-        (FORMED, "tree_depth_last", 0.9),
-        (FORMED, "tree_children_last", 1.0),
-        (ONE_SENDER, "tree_last_p50", 0.5),
-        (ONE_SENDER, "tree_last_p95", 0.75),
-        (ONE_SENDER, "tree_depth_last", 0.9),
-        (ONE_SENDER, "tree_children_last", 1.0),
-    ],
-)
+# By how much at least, in the mean of the seeds.
+BOUNDS = [
+    (FORMED, "tree_last_p50", 0.95),
+    (FORMED, "tree_last_p95", 0.95),
+    (FORMED, "tree_depth_last", 0.8),
+    (FORMED, "tree_children_last", 1.0),
+    (SLOW, "tree_last_p50", 0.4),
+    (SLOW, "tree_last_p95", 0.5),
+    (ONE_SENDER, "tree_last_p50", 0.4),
+    (ONE_SENDER, "tree_last_p95", 0.5),
+    (BAD_HINT, "tree_last_p50", 0.6),
+    (BAD_HINT, "tree_children_last", 0.7),
+]
+
+
+@pytest.mark.parametrize(("variant", "metric", "most"), BOUNDS)
 def test_moves_improve_delay_and_load(variant: str, metric: str, most: float) -> None:
     without, with_moves = (over_seeds(variant, moves, metric) for moves in ("none", MOVES))
     assert with_moves <= most * without
 
 
-@pytest.mark.parametrize("variant", [FORMED, ONE_SENDER])
+@pytest.mark.parametrize("variant", VARIANTS)
 def test_others_are_not_delayed_while_a_node_moves(variant: str) -> None:
     for seed in SEEDS:
         found = measured(variant, MOVES, seed)
         assert found["tree_moves"] >= 3
         assert found["tree_others_mean"] == pytest.approx(1, abs=0.05)
-        assert found["tree_below_mean"] == pytest.approx(1, abs=0.15)
+        assert found["tree_below_mean"] == pytest.approx(1, abs=0.2)

@@ -20,7 +20,15 @@ from typing import NamedTuple
 
 from ordercast.check.metric import MeasuredRun, Metric, mean, percentile
 from ordercast.check.metrics.events import deliveries, event_of, submitted_at
-from ordercast.check.parents import Life, Move, ParentLink, Parents, moves_in, parents_at, path_of
+from ordercast.check.parents import (
+    Life,
+    ParentChange,
+    ParentLink,
+    Parents,
+    moves_in,
+    parents_at,
+    path_of,
+)
 from ordercast.units import SECOND
 
 AROUND = SECOND
@@ -29,7 +37,7 @@ BESIDE = 2 * SECOND
 """So long before that, and after it, is what it is compared with."""
 
 
-class Span(NamedTuple):
+class Stretch(NamedTuple):
     """From the first submission of a run to the last."""
 
     begins: int
@@ -43,7 +51,7 @@ class Span(NamedTuple):
 class TreeMove(NamedTuple):
     """A move, and how the latency around it compares with that beside; None: nobody to ask."""
 
-    move: Move
+    move: ParentChange
     others: float | None
     below: float | None
     is_alone: bool  # no other node moves in all that time
@@ -61,12 +69,12 @@ def _links(run: MeasuredRun) -> dict[str, list[ParentLink]]:
     return Parents.of(run.rows).links
 
 
-def _span(run: MeasuredRun) -> Span | None:
+def _span(run: MeasuredRun) -> Stretch | None:
     """None: the run has no tree, or no load."""
     if not run.once(_links):
         return None
     times = run.once(submitted_at).values()
-    return Span(min(times), max(times)) if times else None
+    return Stretch(min(times), max(times)) if times else None
 
 
 def _arrivals(run: MeasuredRun) -> list[Arrival]:
@@ -126,7 +134,7 @@ def _shape(
 # --- moves -----------------------------------------------------------------------------------
 
 
-def _moves(run: MeasuredRun) -> list[tuple[str, Move]]:
+def _moves(run: MeasuredRun) -> list[tuple[str, ParentChange]]:
     """Those that happen under load, with their group."""
     span = run.once(_span)
     if span is None:
@@ -145,7 +153,7 @@ def _compared(run: MeasuredRun) -> list[TreeMove]:
     ]
 
 
-def _compare(run: MeasuredRun, group: str, move: Move) -> TreeMove:
+def _compare(run: MeasuredRun, group: str, move: ParentChange) -> TreeMove:
     links, found = run.once(_links)[group], run.once(_arrivals)
     edges = [move.at + by for by in (-AROUND - BESIDE, -AROUND, AROUND, AROUND + BESIDE)]
     places = [bisect_left(found, (at,)) for at in edges]
@@ -210,8 +218,8 @@ METRICS = (
         lambda run: len(run.once(_moves)) if run.once(_span) else None,
     ),
     *_of_tenths(),
-    Metric("tree_depth_first", "levels", "The deepest node at first", _shape(_depth, False)),
-    Metric("tree_depth_last", "levels", "The deepest node at last", _shape(_depth, True)),
+    Metric("tree_depth_first", "levels", "The lowest node at first", _shape(_depth, False)),
+    Metric("tree_depth_last", "levels", "The lowest node at last", _shape(_depth, True)),
     Metric(
         "tree_children_first",
         "nodes",

@@ -5,8 +5,9 @@ Rules.
     the answer. Its delay is that of the parent and half a round trip, smoothed.
  2. It moves if its delay was above `slow_delay` for `slow_for`, and a candidate was nearer by 30 %
     three times in a row. It then rests for `settle`, or half of it.
- 3. No such move makes it deeper than `deepest`, unless it is that deep already; and only nodes with
-    normal room are candidates.
+ 3. No such move makes it deeper than `deepest`, unless it is that deep already; and it moves only
+    to nodes with normal room. Of a nearer one without room the children are candidates too:
+    nobody would come past a root that is full.
 
 What it does not do: look at clocks of others. Delays are of packets, without the disk.
 
@@ -31,6 +32,8 @@ BEATS = 10
 NEARER = 0.7
 IN_A_ROW = 3
 CANDIDATES = 4
+MOST_REFERRED = 32
+"""Children of others that are candidates."""
 LONGEST = 60 * SECOND
 """An answer that takes longer tells nothing: a clock jumped, or the node stood still."""
 
@@ -51,6 +54,7 @@ class Distance:
         self.chance = chance
         self._beats = chance.randrange(BEATS)
         self._nearer: dict[str, int] = {}  # by name: how often in a row
+        self._referred: dict[str, None] = {}  # children of nearer nodes that have no room
         self._slow_since: int | None = None
         self._rests_until = 0
         self.moves = 0
@@ -59,7 +63,7 @@ class Distance:
         hierarchy, parent = self.hierarchy, self.edges.parent
         if parent is None:
             hierarchy.delay = 0
-            self._nearer, self._slow_since = {}, None
+            self._nearer, self._referred, self._slow_since = {}, {}, None
             return
         self._beats = (self._beats + 1) % BEATS
         if self._beats:
@@ -83,7 +87,7 @@ class Distance:
         """Those that were nearer before, and others of the neighbourhood."""
         hierarchy = self.hierarchy
         below = {edge.peer.name for edge in self.edges.children}
-        near = [*hierarchy.path, *hierarchy.siblings]
+        near = [*hierarchy.path, *hierarchy.siblings, *self._referred]
         others = [name for name in near if name != parent and name not in below]
         others = [name for name in dict.fromkeys(others) if name != hierarchy.me.name]
         known = [name for name in self._nearer if name in others]
@@ -107,15 +111,27 @@ class Distance:
             self._compare(step, name, offer, delay)
 
     def _compare(self, step: Step, name: str, offer: Offer, delay: int) -> None:
+        is_nearer = delay < NEARER * self.hierarchy.delay
+        if not is_nearer:
+            self._referred.pop(name, None)
+        elif not offer.room:
+            self._refer(offer.children)
         depth, deepest = offer.depth + 1, self.options.deepest
-        fits = offer.room and depth <= max(deepest, self.hierarchy.depth)
-        if not fits or delay >= NEARER * self.hierarchy.delay:
+        if not (is_nearer and offer.room and depth <= max(deepest, self.hierarchy.depth)):
             self._nearer.pop(name, None)
             return
         count = self._nearer[name] = self._nearer.get(name, 0) + 1
         if count >= IN_A_ROW:
-            self._nearer = {}
+            self._nearer, self._referred = {}, {}
             self.moves += 1
             settle = self.options.settle
             self._rests_until = step.now + settle // 2 + self.chance.randrange(settle // 2 + 1)
             self.relocation.wish(step, name)
+
+    def _refer(self, names: list[str]) -> None:
+        """To these, too; the last ones that were heard of stay."""
+        for name in names:
+            self._referred.pop(name, None)
+            self._referred[name] = None
+        while len(self._referred) > MOST_REFERRED:
+            del self._referred[next(iter(self._referred))]
