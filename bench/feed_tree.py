@@ -121,6 +121,8 @@ class Hosts:
                 process.wait(30)
             except subprocess.TimeoutExpired:
                 process.kill()
+            assert process.stdout is not None
+            process.stdout.close()
 
 
 def cpu(process: subprocess.Popen[str]) -> float:

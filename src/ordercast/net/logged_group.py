@@ -20,7 +20,7 @@ from ordercast.kernel.outbox import Batch
 from ordercast.kernel.step import Heard
 from ordercast.net.condition import Condition
 from ordercast.net.group import Group
-from ordercast.net.marks import Mark, Marks, Post, Vector
+from ordercast.net.marks import Mark, Post, PostedMarks, Vector
 from ordercast.net.message import as_bytes
 from ordercast.net.receipt import Receipt, Until
 from ordercast.net.subscription import Since, Subscription
@@ -71,7 +71,7 @@ class LoggedGroup(Group):
         first, receipt, batch = await self._add(messages, self._original(reply_to))
         await receipt.wait("delivered")
         indices = range(first, first + len(messages))
-        return Marks(self.log, self._me.name, receipt, indices, len(batch.payloads))
+        return PostedMarks(self.log, self._me.name, receipt, indices, len(batch.payloads))
 
     async def send(
         self,

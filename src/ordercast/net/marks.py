@@ -101,7 +101,7 @@ def place_of_next(position: int, index: int, count: int) -> tuple[int, int]:
     return (position, index + 1) if index + 1 < count else (position + 1, 0)
 
 
-class Marks(Sequence[Mark]):
+class PostedMarks(Sequence[Mark]):
     """Of messages that were posted together. Each is made when it is asked for: most never are."""
 
     __slots__ = ("_count", "_indices", "_log", "_name", "_receipt")
@@ -121,12 +121,12 @@ class Marks(Sequence[Mark]):
     def __getitem__(self, place: int) -> Mark: ...
 
     @overload
-    def __getitem__(self, place: slice) -> Marks: ...
+    def __getitem__(self, place: slice) -> PostedMarks: ...
 
-    def __getitem__(self, place: int | slice) -> Mark | Marks:
+    def __getitem__(self, place: int | slice) -> Mark | PostedMarks:
         receipt = self._receipt
         if isinstance(place, slice):
-            return Marks(self._log, self._name, receipt, self._indices[place], self._count)
+            return PostedMarks(self._log, self._name, receipt, self._indices[place], self._count)
         index = self._indices[place]
         assert receipt.number is not None
         position, following = place_of_next(receipt.position, index, self._count)
