@@ -1,22 +1,37 @@
-"""What a durable entry costs: the log of a feed beside a recording and SQLite, on one disk.
+"""What a feed promises about its speed, measured.
 
-Each candidate makes batches durable, one after the other, and returns when the disk has them. The
-candidates take turns within one run, so that a busy disk or machine is busy for all of them; the
-median of the turns counts. CPU time is beside it, because it does not depend on the disk.
+    python -m bench feed                      all parts: six minutes
+    python -m bench.feed posts tree           some parts
+    python -m bench.feed --quick              all parts, too short to be quoted
+
+The parts:
+log        entries into the log of a feed beside a recording and SQLite, without a node
+posts      posts of one node beside its log, SQLite and NATS JetStream (feed_posts.py)
+tree       31 nodes: from post to read, and what all sustain (feed_tree.py)
+recovery   a node that was away (feed_recovery.py)
+origins    memory with a million origins
+
+Files are made in the folder that ORDERCAST_BENCH names, or else in the system's for temporary
+files. Of the log itself: each candidate makes batches durable, one after the other, and returns
+when the disk has them. The candidates take turns within one run, so that a busy disk or machine is
+busy for all of them; the median of the turns counts. CPU time is beside it, because it does not
+depend on the disk.
 """
 
 from __future__ import annotations
 
 import os
 import sqlite3
+import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from bench.table import Table
+from bench import feed_posts, feed_recovery, feed_tree
+from bench.table import Table, show
 from ordercast.kernel.log import Appended, Entry
 from ordercast.protocol import families
 from ordercast.store.group_log.log import GroupLog
@@ -115,8 +130,43 @@ def turn(candidate: Candidate, batch: int, seconds: float) -> Turn:
     return Turn(count / passed, (time.process_time() - cpu) / count * 1e6)
 
 
-def measure(seconds: float = SECONDS, turns: int = TURNS) -> list[Table]:
-    return [_durable(size, seconds, turns) for size in SIZES]
+class Effort(NamedTuple):
+    """How much is measured."""
+
+    seconds: float = SECONDS
+    turns: int = TURNS
+    posts: feed_posts.Effort = feed_posts.Effort()
+    tree: feed_tree.Effort = feed_tree.Effort()
+    recovery: feed_recovery.Effort = feed_recovery.Effort()
+
+
+FULL = Effort()
+QUICK = Effort(
+    0.01,
+    1,
+    feed_posts.Effort((1, 10), (100,), (8,), 4, 0.02),
+    feed_tree.Effort((4,), 2, 2, 1, 100, 1),
+    feed_recovery.Effort((1024,), 2000, 1, 20_000),
+)
+
+
+def log(effort: Effort) -> Iterator[Table]:
+    for size in SIZES:
+        yield _durable(size, effort.seconds, effort.turns)
+
+
+PARTS: dict[str, Callable[[Effort], Iterator[Table]]] = {
+    "log": log,
+    "posts": lambda effort: feed_posts.measure(effort.posts),
+    "tree": lambda effort: feed_tree.measure(effort.tree),
+    "recovery": lambda effort: feed_recovery.recovery(effort.recovery),
+    "origins": lambda effort: feed_recovery.origins(effort.recovery),
+}
+
+
+def measure(parts: tuple[str, ...] = tuple(PARTS), effort: Effort = FULL) -> Iterator[Table]:
+    for part in parts:
+        yield from PARTS[part](effort)
 
 
 def _durable(size: int, seconds: float, turns: int) -> Table:
@@ -160,3 +210,20 @@ def _durable(size: int, seconds: float, turns: int) -> Table:
 
 def _rate(turns: list[Turn]) -> float:
     return median(each.rate for each in turns)
+
+
+def main(words: list[str]) -> int:
+    wanted = tuple(word for word in words if word != "--quick")
+    unknown = [word for word in wanted if word not in PARTS]
+    if unknown:
+        print(f"no part {unknown[0]!r}: there are {', '.join(PARTS)}", file=sys.stderr)
+        return 2
+    is_wrong = False
+    for table in measure(wanted or tuple(PARTS), QUICK if "--quick" in words else FULL):
+        show(table)
+        is_wrong |= bool(table.wrong)
+    return int(is_wrong)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

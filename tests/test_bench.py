@@ -1,6 +1,6 @@
 """The benches still fit the code that they measure: each can be loaded. They are run by hand.
 
-That of virtual synchrony is also run, so briefly that its figures mean nothing.
+Those of virtual synchrony and of feeds are also run, so briefly that their figures mean nothing.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import transis
+from bench import feed, transis
 from bench.table import Table
 
 FILES = sorted((Path(__file__).resolve().parent.parent / "bench").glob("[a-z]*.py"))
@@ -50,3 +50,26 @@ def test_live_groups_are_measured_beside_each_other() -> None:
     assert kinds[:5] == ["fifo", "total", "causal", "agreed", "safe"]
     assert len(crash.rows) == 6
     assert [row[0] for row in merge.rows] == ["2", "4"]
+
+
+def test_posts_of_a_feed_are_measured_beside_its_log() -> None:
+    (posts,) = feed.measure(("posts",), feed.QUICK)
+    assert [row[0] for row in posts.rows][:3] == ["bare log", "feed", "SQLite"]
+    assert [row[0] for row in posts.rows].count("feed") == 2
+    assert all(float(row[4].replace(",", "")) > 0 for row in posts.rows)
+
+
+def test_memory_with_many_origins_is_measured() -> None:
+    (memory,) = feed.measure(("origins",), feed.QUICK)
+    assert [row[0] for row in memory.rows] == ["0", "20,000"]
+    few, many = cells(memory, "resident MB")
+    assert few < many
+
+
+@pytest.mark.slow
+def test_a_tree_and_a_return_are_measured() -> None:
+    latency, throughput, recovery = feed.measure(("tree", "recovery"), feed.QUICK)
+    assert [row[0] for row in latency.rows][3] == "depth 3, 1 nodes"
+    assert min(cells(latency, "p50 ms")) > 0
+    assert [row[0] for row in throughput.rows] == ["one node", "4 nodes"]
+    assert recovery.rows[0][1] == "2,000"

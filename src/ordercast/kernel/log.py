@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Annotated, NamedTuple, TypeAlias
 
@@ -111,6 +112,7 @@ def event_of(group: str, entry: Entry, position: int) -> Event:
     )
 
 
+@lru_cache(10_000)
 def key_of(stream: Stream) -> int:
     """63 bits for a stream, the same at every member and for ever."""
     name, birth = stream

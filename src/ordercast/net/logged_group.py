@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, cast
 from weakref import WeakSet
 
@@ -21,7 +20,7 @@ from ordercast.kernel.outbox import Batch
 from ordercast.kernel.step import Heard
 from ordercast.net.condition import Condition
 from ordercast.net.group import Group
-from ordercast.net.marks import Mark, Post, Vector, place_of_next
+from ordercast.net.marks import Mark, Post, PostedMarks, Vector
 from ordercast.net.message import as_bytes
 from ordercast.net.receipt import Receipt, Until
 from ordercast.net.subscription import Since, Subscription
@@ -63,22 +62,16 @@ class LoggedGroup(Group):
 
         A reply comes after its original at every node. UsageError: the original is not in the log.
         """
-        (mark,) = await self.post_many([data], reply_to=reply_to)
-        return mark
+        return (await self.post_many([data], reply_to=reply_to))[0]
 
     async def post_many(
         self, messages: Payloads, *, reply_to: Reference | Post | None = None
-    ) -> list[Mark]:
-        """Posts several messages as part of one batch."""
+    ) -> Sequence[Mark]:
+        """Posts several messages as part of one batch. Returns a mark for each."""
         first, receipt, batch = await self._add(messages, self._original(reply_to))
         await receipt.wait("delivered")
-        assert receipt.number is not None
-        marks, name = [], self._me.name
-        for index in range(first, first + len(messages)):
-            reference = Reference(name, self.log, receipt.number, index)
-            marks.append(place_of_next(self.log, receipt.position, index, len(batch.payloads)))
-            marks[-1] = replace(marks[-1], reference=reference, receipt=receipt)
-        return marks
+        indices = range(first, first + len(messages))
+        return PostedMarks(self.log, self._me.name, receipt, indices, len(batch.payloads))
 
     async def send(
         self,

@@ -11,8 +11,9 @@ every log of the group, and it grows with the streams.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import overload
 
 import msgspec
 
@@ -95,9 +96,42 @@ class Mark:
         return self.receipt
 
 
-def place_of_next(log: int, position: int, index: int, count: int) -> Mark:
-    """Behind a message of a batch of so many."""
-    return Mark(log, position, index + 1) if index + 1 < count else Mark(log, position + 1)
+def place_of_next(position: int, index: int, count: int) -> tuple[int, int]:
+    """Behind a message of a batch of so many: a position, and the index there."""
+    return (position, index + 1) if index + 1 < count else (position + 1, 0)
+
+
+class PostedMarks(Sequence[Mark]):
+    """Of messages that were posted together. Each is made when it is asked for: most never are."""
+
+    __slots__ = ("_count", "_indices", "_log", "_name", "_receipt")
+
+    def __init__(self, log: int, name: str, receipt: Receipt, indices: range, count: int) -> None:
+        """Messages of a batch of so many that this node made, and its log has."""
+        self._log = log
+        self._name = name
+        self._receipt = receipt
+        self._indices = indices
+        self._count = count
+
+    def __len__(self) -> int:
+        return len(self._indices)
+
+    @overload
+    def __getitem__(self, place: int) -> Mark: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> PostedMarks: ...
+
+    def __getitem__(self, place: int | slice) -> Mark | PostedMarks:
+        receipt = self._receipt
+        if isinstance(place, slice):
+            return PostedMarks(self._log, self._name, receipt, self._indices[place], self._count)
+        index = self._indices[place]
+        assert receipt.number is not None
+        position, following = place_of_next(receipt.position, index, self._count)
+        reference = Reference(self._name, self._log, receipt.number, index)
+        return Mark(self._log, position, following, reference, receipt)
 
 
 class _Wire(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -162,7 +196,7 @@ class Post(Message, frozen=True, gc=False, kw_only=True):
         """Where a reader goes on that has done with this message."""
         if self.log < 0:
             raise UsageError(NO_MARK)
-        return place_of_next(self.log, self.position, self.index, self.count)
+        return Mark(self.log, *place_of_next(self.position, self.index, self.count))
 
     @property
     def reference(self) -> Reference:

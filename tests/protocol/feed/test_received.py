@@ -27,6 +27,23 @@ def test_a_vector_has_the_last_number_of_each_stream(monkeypatch: pytest.MonkeyP
         assert dict(vector.within({bucket}, 8)) == inside
 
 
+@pytest.mark.parametrize("most_recent", [20, 1000])
+def test_a_vector_of_many_streams_is_as_one_that_grew(
+    most_recent: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(received, "MOST_RECENT", most_recent)
+    monkeypatch.setattr(received, "_SORTED_AT_ONCE", 50)
+    draw, grown = Random(1), LastNumbers()
+    pairs = [(key_of((f"n{draw.randrange(200)}", 1)), draw.randrange(1, 99)) for _ in range(300)]
+    for key, number in pairs:
+        grown.put(key, max(number, grown.get(key)))
+    vector = LastNumbers.of(iter(pairs), len(pairs))
+    assert len(vector) == len(grown) < len(pairs)
+    assert sorted(vector.items()) == sorted(grown.items())
+    vector.put(pairs[0][0], 100)
+    assert vector.get(pairs[0][0]) == 100
+
+
 def test_equal_vectors_have_equal_trees_and_others_differ_where_they_differ() -> None:
     items = [(key_of((f"n{number}", 7)), number + 2) for number in range(200)]
     tree, other = HashTree(4, 3, items), HashTree(4, 3, [])

@@ -48,13 +48,13 @@ class OwnLog:
         self.size = opened.size  # bytes from the floor on
         self.clock = opened.clock
         self.stream = (me.name, opened.identity)
-        self.vector = LastNumbers()
+        received, count = opened.received, len(opened.received)
+        streams = ((key_of(stream), last) for stream, last in received.items())
+        self.vector = LastNumbers.of(streams, count)
         self.tree: HashTree | None = None  # where there are too many streams to list
-        self._newest = LastNumbers()  # by name: the highest number that was delivered or lost
-        for stream, number in opened.received.items():
-            self.vector.put(key_of(stream), number)
-            of_name = _of_name(stream[0])
-            self._newest.put(of_name, max(number, self._newest.get(of_name)))
+        # By name: the highest number that was delivered or lost.
+        names = ((_of_name(name), last) for (name, _), last in received.items())
+        self._newest = LastNumbers.of(names, count)
         self._made = 0  # own events of this incarnation
         self._cache: deque[Entry] = deque()  # the last entries, up to the tail
         self._cached = 0  # their bytes

@@ -24,6 +24,8 @@ from ordercast.kernel.log import KEY_BITS, bucket_of, hash_of
 
 MOST_RECENT = 10_000
 """Streams in the dictionary, beside a sixteenth of those in the arrays."""
+_SORTED_AT_ONCE = 1 << 16
+"""About so many streams, when many are taken: sorting takes ten times the memory of the arrays."""
 
 
 class LastNumbers:
@@ -33,6 +35,30 @@ class LastNumbers:
         self._recent: dict[int, int] = {}
         # Keys, in order, and the number of each. No key is in the dictionary too.
         self._sorted: tuple[array[int], array[int]] | None = None
+
+    @classmethod
+    def of(cls, pairs: Iterable[tuple[int, int]], count: int) -> LastNumbers:
+        """Of so many pairs in any order. Of a key that comes twice the greatest number counts."""
+        new = cls()
+        if count <= MOST_RECENT:
+            new._recent = dict(sorted(pairs))
+            return new
+        # Each array is made once, of its size: one that grows leaves holes in memory.
+        unsorted, ordered = (_pair_of_arrays(count), _pair_of_arrays(count))
+        for at, (key, number) in enumerate(pairs):
+            unsorted[0][at], unsorted[1][at] = key, number
+        parts, size = 1 + count // _SORTED_AT_ONCE, 0
+        for part in range(parts):
+            begin, end = ((at << KEY_BITS) // parts for at in (part, part + 1))
+            found = zip(*unsorted, strict=True)
+            chosen = dict(sorted(pair for pair in found if begin <= pair[0] < end))
+            ordered[0][size : size + len(chosen)] = array("Q", chosen)
+            ordered[1][size : size + len(chosen)] = array("Q", chosen.values())
+            size += len(chosen)
+        for column in ordered:
+            del column[size:]
+        new._sorted = ordered
+        return new
 
     def __len__(self) -> int:
         return len(self._recent) + (0 if self._sorted is None else len(self._sorted[0]))
@@ -86,6 +112,10 @@ class LastNumbers:
 
     def items(self) -> list[tuple[int, int]]:
         return self.within(range(1), 1)
+
+
+def _pair_of_arrays(count: int) -> tuple[array[int], array[int]]:
+    return array("Q", bytes(8)) * count, array("Q", bytes(8)) * count
 
 
 class HashTree:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import ItemsView, Iterator, Mapping, Sequence
 from heapq import merge
 from struct import Struct
 from typing import NamedTuple, TypeAlias
@@ -286,6 +286,22 @@ class StreamNumbers(Mapping[Stream, int]):
     def __len__(self) -> int:
         return len(self._table)
 
+    def items(self) -> ItemsView[Stream, int]:
+        return _Items(self, self._table)
+
+
+class _Items(ItemsView[Stream, int]):
+    """Without a search for each stream."""
+
+    __slots__ = ("_table",)
+
+    def __init__(self, numbers: StreamNumbers, table: StreamTable) -> None:
+        super().__init__(numbers)
+        self._table = table
+
+    def __iter__(self) -> Iterator[tuple[Stream, int]]:
+        return ((row.stream, row.numbers[0]) for row in self._table.rows())
+
 
 def _in_order(column: array[int]) -> bytes:
     """Least byte first, whatever this machine has."""
@@ -299,11 +315,15 @@ def _inserted(
     column: array[int], added: Sequence[tuple[int, int]], fresh: array[int]
 ) -> array[int]:
     """A column with others between: where to, and which of the fresh ones."""
-    result, done = array(column.typecode), 0
+    # Made once, of its size: an array that grows leaves holes in memory.
+    result = array(column.typecode, bytes(column.itemsize)) * (len(column) + len(added))
+    place = done = 0
     for at, row in added:
         if at > done:
-            result.extend(column[done:at])
+            result[place : place + at - done] = column[done:at]
+            place += at - done
             done = at
-        result.append(fresh[row])
-    result.extend(column[done:])
+        result[place] = fresh[row]
+        place += 1
+    result[place:] = column[done:]
     return result
