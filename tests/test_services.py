@@ -219,7 +219,7 @@ async def test_the_load_of_a_live_member_has_the_services_of_its_plan(cluster: C
     first, second = await two_groups(cluster)
     load = LoadPlan(senders=["n1"], services=["safe", "basic"])
     now = asyncio.get_running_loop().time()
-    await send(first, load, 2000, Random(1), now + 0.1)
+    await send(Session(first), load, 2000, Random(1), now + 0.1)
     read = {message.service for message in await messages_of(second, 10)}
     assert read == {"safe", "basic"}
 

@@ -17,7 +17,7 @@ from tests.net.test_durable import GUARDED, MEMBERS, WORLD
 from tests.net.test_updaters import joined
 
 from ordercast import DiskError, Fifo, Group, Node, UsageError
-from ordercast.net import node as node_module
+from ordercast.store import node_store
 from ordercast.store.file import NAME, FileStore
 from ordercast.types import NodeId
 
@@ -186,7 +186,7 @@ async def test_a_folder_that_becomes_read_only_stops_a_node_when_its_file_is_wri
     cluster: Cluster,
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(node_module, "FileStore", partial(FileStore, least_garbage=0))
+        patch.setattr(node_store, "FileStore", partial(FileStore, least_garbage=0))
         n1 = await cluster.open("n1")
         (group,) = joined(n1, level=GUARDED)
         await group.become_updater()
