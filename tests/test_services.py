@@ -25,7 +25,7 @@ from ordercast.kernel.family import Family, Level, Plan, machine_per_group
 from ordercast.kernel.inputs import Input, StatusResult
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import STATUS, Step, Timer
-from ordercast.live.member import GroupPlan, LoadPlan, send
+from ordercast.live.member import GroupPlan, LoadPlan, Session, send
 from ordercast.live.run import plan_of
 from ordercast.net.group import Group
 from ordercast.protocol.families import FAMILIES
