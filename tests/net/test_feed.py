@@ -127,6 +127,7 @@ async def test_a_mark_in_the_midst_of_a_batch_neither_repeats_nor_skips(cluster:
         (post,) = await posts(reader, 1)
         seen.append(post.data)
         assert reader.mark == post.mark
+        assert reader.behind == feed.tail - post.mark.position
         mark = Mark.parse(str(post.mark))
     assert seen == [b"0", b"1", b"2", b"3", b"4", b"5"]
     assert mark is not None

@@ -126,9 +126,14 @@ class Subscription:
             raise UsageError(NO_MARK)
         if self._before_gaps is not None:
             return Mark(self._group.log, *self._before_gaps)
+        return Mark(self._group.log, *self._following)
+
+    @property
+    def _following(self) -> tuple[int, int]:
+        """The position of the next message, and its index there."""
         if self._entry is not None and self._place >= len(self._entry.payloads):
-            return Mark(self._group.log, self._at + 1)
-        return Mark(self._group.log, self._at, self._place)
+            return self._at + 1, 0
+        return self._at, self._place
 
     @property
     def is_level(self) -> bool:
@@ -140,16 +145,13 @@ class Subscription:
         if self._at < 0:
             assert self._vector is not None
             return self._vector
-        at, place = self._at, self._place
-        if self._entry is not None and place >= len(self._entry.payloads):
-            at, place = at + 1, 0
-        vector = await self._group.vector(Mark(self._group.log, at, place))
+        vector = await self._group.vector(Mark(self._group.log, *self._following))
         return vector if self._vector is None else vector.joined(self._vector)
 
     @property
     def behind(self) -> int:
-        """How many positions of the log it has not come to yet."""
-        return self._group.tail - max(self._at, self._group.floor)
+        """How many positions of the log have something that was not handed out."""
+        return self._group.tail - max(self._following[0], self._group.floor)
 
     def tell(self, item: Heard) -> None:
         """The group has something to say that is in no log."""
