@@ -12,8 +12,8 @@ SHELL := /bin/sh
 VENV := .venv
 BIN := $(VENV)/bin
 LOCKS := requirements/build.lock requirements/dev.lock
-# Twice the cores of a small machine, and one more: tests often wait for sockets and processes.
-WORKERS ?= 5
+# Three times the cores of a small machine: tests often wait for sockets and processes.
+WORKERS ?= 6
 ARGS ?=
 
 # Settings that people have for other projects must not leak into this one's environment. Nor may

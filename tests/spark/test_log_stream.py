@@ -457,7 +457,7 @@ with open_session("local[2,4]", light=True, **QUICK) as spark:
 """
 
 
-@pytest.mark.slow(20)
+@pytest.mark.long
 def test_each_message_counts_once_when_a_query_is_killed(quick: Any, tmp_path: Path) -> None:
     """The driver with its JVM, in the middle of its micro-batches; another session goes on."""
     register(quick)
