@@ -158,7 +158,7 @@ def test_pages_stay_right_while_a_parent_is_killed(
     assert not [each for each in complaints if each["source"] != "network"]
 
 
-@pytest.mark.slow(20)
+@pytest.mark.long
 def test_a_page_that_was_open_all_the_time_is_as_a_new_one(
     boards: list[BoardProcess], pages: Pages
 ) -> None:
